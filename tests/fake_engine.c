@@ -464,8 +464,8 @@ static float pooled_at(const struct model *model, const struct engine_item *item
     return item->pooling == POOLING_MAX ? most : sum / (float)length;
 }
 
-/* The probability from the logit, the largest logit and the sum of the softmax. If the sum is 0, no softmax was
- * requested. */
+/* Returns the probability from the logit, the largest logit and the sum of the softmax. If the sum is 0, no softmax was
+ * requested, and the result is the logit. */
 static float probability(float logit, float most, double sum)
 {
     return sum > 0 ? (float)(exp((double)logit - most) / sum) : logit;

@@ -103,8 +103,8 @@ def solve(matrix, right):
 
 
 def fit(points):
-    """Least squares of the relative errors of a sum. A point is a pair: the factors of the unknown values in the sum,
-    and the measured sum."""
+    """Finds the unknown values of which measured sums consist, by least squares of the relative errors. A point is a
+    pair: the factors of the unknown values in a sum, and the measured sum."""
     scaled = [[factor / total for factor in factors] for factors, total in points]
     size = range(len(scaled[0]))
     matrix = [[sum(row[i] * row[j] for row in scaled) for j in size] for i in size]

@@ -78,7 +78,7 @@ class Compile(Torch):
         torch._dynamo.reset()
         super().prepare(x)
         self.compiled = self.torch.compile(self.model, dynamic=False)
-        self.run()  # the second run compiles once more
+        self.run()  # the next run, which is not measured either, compiles once more
 
     def run(self):
         with self.torch.inference_mode():

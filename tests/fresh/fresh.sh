@@ -1,5 +1,5 @@
 #!/bin/bash
-# fresh.sh: tests the two commands on a bare Debian with only git and make. It needs root and network.
+# fresh.sh: tests `make run` and `make test` on a bare Debian with only git and make. It needs root and network.
 # SUITE: bookworm (Debian 12) by default, or trixie (13).
 #   1. as root:            `make run` serves on 127.0.0.1:8080. A second run installs nothing. `make test` passes
 #   2. as a user with sudo: `make run` serves

@@ -1,5 +1,5 @@
-/* Gives each file of a folder to a fuzz target, without a fuzzer. The tests thus find a fault again that a fuzzer found
- * earlier. Prints one TAP test, and the name of each file before the target reads the file. If the target finds a
+/* Gives each file of a folder to a fuzz target, without a fuzzer. If a fault that a fuzzer found earlier returns, the
+ * tests find it. Prints one TAP test, and the name of each file before the target reads the file. If the target finds a
  * fault, it aborts. The last name is that of the file with the fault. */
 #include <dirent.h>
 #include <errno.h>

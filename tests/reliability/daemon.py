@@ -41,7 +41,7 @@ def until(condition, text):
 
 
 def parents():
-    """The parent's number of each process of this machine."""
+    """{number of a process: number of its parent}, for all processes of this machine."""
     found = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
