@@ -1,7 +1,8 @@
 /* load REFERENCE URL PROGRESS SEED [large]: sends a constant mix of requests to URL, and compares each answer with the
  * answer of a single daemon at REFERENCE. Ends at SIGTERM, and prints its counts. The exit status is 1 if an answer
  * failed or was wrong. The program writes the number of answers since its start into the file PROGRESS. "large": all
- * bodies are larger than the buffers of the proxies.
+ * bodies are larger than the buffers of the proxies. PAUSE_US in the environment is the pause of each client after an
+ * answer, in microseconds.
  *
  * The client itself never sends a request again. */
 #include <curl/curl.h>
@@ -17,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { THREADS = 6, REQUESTS = 48, PAUSE_US = 3000, REPORTED = 10 };
+enum { THREADS = 6, REQUESTS = 48, REPORTED = 10 };
 
 /* On processors without AVX-512, rounding may change results (docs/operations.md). Wrong answers differ much more,
  * because the texts are random. */
@@ -33,6 +34,7 @@ struct request {
 static struct request requests[REQUESTS];
 static const char *base;
 static unsigned long long seed;
+static useconds_t pause_us; /* pause of each client after an answer */
 static volatile sig_atomic_t ended;
 static _Atomic long answered, failed, wrong;
 
@@ -84,8 +86,8 @@ static const struct kind {
 
 /* These bodies are larger than the buffers of HAProxy and nginx, which have 256 KiB. */
 static const struct kind large[] = {
-    {"/embed", "{\"truncate\": true, \"inputs\": \"%s\"}", 300000, 900000},
-    {"/logits", "{\"truncate\": true, \"inputs\": \"%s\", \"positions\": \"last\", \"top_k\": 5}", 300000, 900000},
+    {"/embed", "{\"truncate\": true, \"inputs\": \"%s\"}", 300000, 500000},
+    {"/logits", "{\"truncate\": true, \"inputs\": \"%s\", \"positions\": \"last\", \"top_k\": 5}", 300000, 500000},
 };
 
 static const struct kind *kinds = ordinary;
@@ -263,7 +265,7 @@ static void *send_requests(void *argument)
         judge(&answer, request, id);
         free(answer.body);
         atomic_fetch_add(&answered, 1);
-        usleep(PAUSE_US);
+        usleep(pause_us);
     }
     curl_easy_cleanup(curl);
     return NULL;
@@ -320,6 +322,7 @@ int main(int argc, char **argv)
     }
     base = argv[2];
     seed = strtoull(argv[4], NULL, 10);
+    pause_us = getenv("PAUSE_US") ? (useconds_t)atoi(getenv("PAUSE_US")) : 3000;
     signal(SIGTERM, on_signal);
     setvbuf(stdout, NULL, _IOLBF, 0);
     curl_global_init(CURL_GLOBAL_ALL);

@@ -4,7 +4,7 @@
 # Afterwards, some events are tried with bodies that are larger than the buffers of the proxies. At the end, generations
 # run for longer than the proxies wait for other answers. Each generation may be computed only once.
 #   SEED=N                    seed of the requests (random)
-#   FULL=1                    each event happens twice instead of once, and nginx is tested, too
+#   FULL=1                    each event happens twice instead of once, under more load, and nginx is tested, too
 #   PROXIES="haproxy nginx"   the proxies that are tested
 # The result depends only on counts. A slow machine needs more time, but has the same result.
 # shellcheck disable=SC2317 # functions are called by name
@@ -15,6 +15,7 @@ daemon=${LINFORMERD:-$build/linformerd}
 seed=${SEED:-$((RANDOM * 32768 + RANDOM))}
 proxies=${PROXIES:-haproxy${FULL:+ nginx}}
 rounds=$([ -n "${FULL:-}" ] && echo 2 || echo 1)
+export PAUSE_US=${PAUSE_US:-$([ -n "${FULL:-}" ] && echo 3000 || echo 25000)} # for the load
 timeout_s=10 # time after which the proxies give up on a daemon, instead of 75 s
 work=$(mktemp -d)
 chmod 711 "$work" # the workers of nginx run as another user
