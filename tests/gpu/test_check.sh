@@ -94,7 +94,7 @@ put "$work/bin/python3" <<X
 case "\$*" in
 *'import numpy, torch'*) exit 1 ;;
 tests/gpu/bench.py*) exec "\$WORK/bench" "\$@" ;;
-*) exec "$(command -v python3)" "\$@" ;;
+*) exec "$(python3 -c 'import sys; print(sys.executable)')" "\$@" ;;
 esac
 X
 # Accepts the options that the manual lists for each tool. Several names in one option are an error, for the reason that

@@ -104,7 +104,7 @@ def verdicts(results):
     return [row[-1] for row in goals.judged(results)]
 
 
-def goals_are_met_missed_or_not_measured():
+def goals_are_judged_as_met_missed_or_not_measured():
     """The results of all_measured() meet all goals, and empty results measure none. An engine that takes a tenth longer
     misses all goals except the last goal, which counts figures."""
     missed = verdicts(all_measured(1.1))
