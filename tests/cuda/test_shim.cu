@@ -3,7 +3,8 @@
  * - A missing barrier is a race, and gives a wrong result in thread orders other than lockstep.
  * - A sum without an atomic operation is a race. Only the thread sanitizer finds it.
  * - An overrun is an error of the address sanitizer.
- * - If some threads do not reach a barrier or a shuffle, the process ends.
+ * - If some threads do not reach a barrier or a shuffle, the process ends. It also ends if an argument of a kernel
+ *   points to memory of the host.
  * The same kernels without faults must succeed. */
 #include "engine/cuda/gpu.h"
 #include "tests/cuda/shim/tf32_model.h"
@@ -36,7 +37,17 @@ extern "C" {
 #define FOUND_AS(plain, address, thread) (plain)
 #endif
 
-enum fault { NONE, NO_BARRIER, NO_ATOMIC, DYNAMIC_OVERRUN, STATIC_OVERRUN, DEVICE_OVERRUN, TWO_BARRIERS, FEW_LANES };
+enum fault {
+    NONE,
+    NO_BARRIER,
+    NO_ATOMIC,
+    DYNAMIC_OVERRUN,
+    STATIC_OVERRUN,
+    DEVICE_OVERRUN,
+    TWO_BARRIERS,
+    FEW_LANES,
+    HOST_POINTER
+};
 
 /* Thread t writes the number of thread t - 1 to out[t]. The number is exchanged in shared memory. Thread 0 writes 0. */
 static __global__ void hand_on(bool waits, int *out)
@@ -127,7 +138,7 @@ static int run(enum fault fault)
     right = right && host[0] == THREADS;
     launch(write_dynamic, fault == DYNAMIC_OVERRUN ? behind : 0);
     launch(write_static, fault == STATIC_OVERRUN ? behind : 0, out);
-    launch(write_device, fault == DEVICE_OVERRUN ? behind : 0, out);
+    launch(write_device, fault == DEVICE_OVERRUN ? behind : 0, fault == HOST_POINTER ? host : out);
     launch(wait_apart, fault == TWO_BARRIERS);
     launch(shuffle_lanes, fault == FEW_LANES ? WARP / 2 : WARP);
     cudaStreamSynchronize(stream);
@@ -187,6 +198,11 @@ static void a_barrier_that_not_all_threads_reach_ends_the_process(void **)
     assert_int_equal(end_of(FEW_LANES, "0"), -SIGABRT);
 }
 
+static void a_kernel_with_a_pointer_to_host_memory_ends_the_process(void **)
+{
+    assert_int_equal(end_of(HOST_POINTER, "0"), -SIGABRT);
+}
+
 /* Each recorded sum is computed in all rows and columns of the result. Therefore each element of the result is
  * tested. */
 static void tensor_cores_compute_what_mma_sim_computes(void **)
@@ -220,6 +236,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(overruns_are_found),
 #endif
         cmocka_unit_test(a_barrier_that_not_all_threads_reach_ends_the_process),
+        cmocka_unit_test(a_kernel_with_a_pointer_to_host_memory_ends_the_process),
     };
     if (count > 1)
         return run((enum fault)atoi(arguments[1]));

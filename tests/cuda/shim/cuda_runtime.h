@@ -235,8 +235,27 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, const void *ke
 
 namespace shim
 {
-/* Runs all blocks of the grid, one after another. `body` runs one thread through the kernel. */
-void run_grid(const grid &grid, const std::function<void()> &body);
+/* A kernel and its arguments. A class with one virtual function compiles faster than std::function. */
+struct kernel_call {
+    virtual ~kernel_call() = default;
+    virtual void run() const = 0; /* runs one thread through the kernel */
+};
+
+template <typename... Parameters> struct kernel_call_of final : kernel_call {
+    void (*kernel)(Parameters...);
+    std::tuple<Parameters...> values;
+
+    kernel_call_of(void (*kernel)(Parameters...), const Parameters &...value) : kernel(kernel), values(value...)
+    {
+    }
+    void run() const override
+    {
+        std::apply(kernel, values);
+    }
+};
+
+/* Launches a kernel, and takes ownership of `call`. */
+cudaError_t launch_call(const cudaLaunchConfig_t &configuration, const void *kernel, const kernel_call *call);
 
 template <typename T> void check_argument(const T &)
 {
@@ -252,11 +271,9 @@ template <typename... Parameters, typename... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *configuration, void (*kernel)(Parameters...),
                                Arguments &&...arguments)
 {
-    std::tuple<Parameters...> values(static_cast<Parameters>(arguments)...);
-    std::apply([](const Parameters &...value) { (shim::check_argument(value), ...); }, values);
-    return shim::launch(*configuration, (const void *)kernel, [kernel, values](const shim::grid &grid) {
-        shim::run_grid(grid, [&] { std::apply(kernel, values); });
-    });
+    (shim::check_argument(static_cast<Parameters>(arguments)), ...);
+    return shim::launch_call(*configuration, (const void *)kernel,
+                             new shim::kernel_call_of<Parameters...>(kernel, static_cast<Parameters>(arguments)...));
 }
 
 template <typename... Parameters>

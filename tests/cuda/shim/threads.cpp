@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <sys/mman.h>
 #include <vector>
@@ -109,7 +110,7 @@ unsigned first_ready, n_ready;
  * cannot exchange values through shared memory. So the section need not be filled again after a block without
  * barriers. */
 bool shared_is_used = true;
-const std::function<void()> *body;
+const kernel_call *running;
 uint64_t random_state;
 unsigned seed;
 dim3 grid_size;
@@ -280,7 +281,7 @@ void run_threads()
     ASAN(__sanitizer_finish_switch_fiber(nullptr, nullptr, nullptr));
     for (;;) {
         OF_FIBERS(__tsan_acquire(&block_begins));
-        (*body)();
+        running->run();
         OF_FIBERS(__tsan_release(&block_ends));
         fiber *ended = self();
         ended->waits = ENDED;
@@ -522,7 +523,8 @@ void copies_wait(unsigned pending)
     me->n_copies = left;
 }
 
-void run_grid(const grid &grid, const std::function<void()> &kernel)
+/* Runs all blocks of the grid, one after another. */
+static void run_grid(const grid &grid, const kernel_call &call)
 {
     static std::mutex one_at_a_time;
     std::lock_guard<std::mutex> lock(one_at_a_time);
@@ -531,7 +533,7 @@ void run_grid(const grid &grid, const std::function<void()> &kernel)
     grid_size = grid.blocks;
     blockDim = grid.threads;
     count = blockDim.x * blockDim.y * blockDim.z;
-    body = &kernel;
+    running = &call;
     std::vector<unsigned> order(grid_size.x * grid_size.y * grid_size.z);
     for (unsigned i = 0; i < order.size(); i++) {
         unsigned other = seed ? random_below(i + 1) : i;
@@ -547,6 +549,12 @@ void run_grid(const grid &grid, const std::function<void()> &kernel)
         run_block(place);
     }
     free(dynamic_memory);
+}
+
+cudaError_t launch_call(const cudaLaunchConfig_t &configuration, const void *kernel, const kernel_call *call)
+{
+    std::shared_ptr<const kernel_call> kept(call); /* a graph runs the call several times */
+    return launch(configuration, kernel, [kept](const grid &grid) { run_grid(grid, *kept); });
 }
 
 /* The variables of all kernels are in one section, so the size for one kernel is unknown. */
