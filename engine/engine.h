@@ -99,7 +99,7 @@ struct model_info {
                           (output_columns) */
     /* Shapes of the outputs, without the batch. NULL if only model_output_shape can compute them. */
     const struct model_shape *shapes;
-    int64_t vocabulary;     /* number of ids that inputs[0] may hold. 0 if inputs[0] holds floats */
+    int64_t vocabulary;     /* ids of inputs[0] are below this number. 0 if inputs[0] holds floats */
     int64_t output_columns; /* number of columns of the class's output */
     int64_t hidden_columns; /* number of columns of the last hidden state, which the class's own output layer reads */
     bool has_logits;        /* the output is logits over `vocabulary` ids */

@@ -28,7 +28,8 @@ int plan_size_multiply(struct plan_builder *builder, int a, int b);
 int plan_size_divide(struct plan_builder *builder, int a, int b);    /* rounded down */
 int plan_size_remainder(struct plan_builder *builder, int a, int b); /* the remainder has the sign of b, as in Python */
 
-/* Whether a is a multiple of b in every item. If so, sets *quotient to the size a / b. */
+/* Whether the terms of the sizes show that a is a multiple of b in every item. If so, sets *quotient to the size a / b.
+ */
 bool plan_size_divides(struct plan_builder *builder, int a, int b, int *quotient);
 
 #endif

@@ -41,8 +41,8 @@ bool http_shares_sockets(const struct http *http);
 void http_hand_over(struct http *http, int64_t patience_ns);
 
 /* After this call, new requests for work (gate.h) are refused with 503. Accepted requests are still answered. If
- * http_unready was called before, this function first stops listening. Then it waits, for at most two seconds, until
- * the latest connections have sent their requests. */
+ * http_unready was called before, this function first stops listening, and waits until the latest connections have sent
+ * their requests. It waits at most two seconds. */
 void http_drain(struct http *http);
 
 /* Drains, waits until the answers of all accepted requests are sent, and stops. A client that does not read its answer

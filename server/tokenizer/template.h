@@ -1,4 +1,5 @@
-/* template: the last step of encoding a text. It removes white space from offsets, and adds special tokens. */
+/* template: the step of encoding a text between truncation and padding. It removes white space from offsets, and adds
+ * special tokens. */
 #ifndef SERVER_TEMPLATE_H
 #define SERVER_TEMPLATE_H
 

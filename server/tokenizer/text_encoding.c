@@ -268,7 +268,8 @@ static void file_token(const struct text_encoding *encoding, int64_t index, stru
     token->length = end > begin ? end - begin : 0;
 }
 
-/* Sets *token to the next token of a codec for bytes. Its range is the character to which the byte belongs. */
+/* Sets *token to the next token of a codec for bytes. The range of a byte is the character to which it belongs. A
+ * special token has no range. */
 static void byte_token(struct text_encoding *encoding, struct text_token *token)
 {
     struct text_places *places = encoding->places;

@@ -1,6 +1,6 @@
 /* otlp: writes spans as OTLP's JSON, in which ids are hexadecimal digits, and 64-bit integers are strings. Attributes
- * have the names of OpenTelemetry's semantic conventions for HTTP and generative AI. The names of all other attributes
- * begin with "linformerd.". */
+ * of spans have the names of OpenTelemetry's semantic conventions for HTTP and generative AI, or names that begin with
+ * "linformerd.". */
 #include "server/tracing/otlp.h"
 
 #include "config/config.h"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # million.sh: compares a sequence of 1 048 576 rows with sequences of 4096 rows, through /v2 in binary. Both models are
-# linformer_pytorch.Linformer with the same arguments (long_model.c). The script prints the time per token of both, and
+# linformer_pytorch.Linformer, and their arguments differ only in input_size (long_model.c). The script prints the time per token of both, and
 # compares the memory with --explain. The script fails if a token of the long sequence takes more than 1.5 times as long
 # as a token of a short one. It also fails if the memory differs from --explain by more than 5 %. It needs 1.1 GB in
 # /tmp (TMPDIR), and 3 GB of memory. The times require an idle machine, because the long sequence waits for memory. With

@@ -2,7 +2,7 @@
 # cuda.sh: nvcc compiles the CUDA engine, and two tests that contain kernels. The library of the engine exports one
 # symbol. Both the installed toolkit and the oldest supported toolkit, CUDA 12.4, must compile the engine and the tests.
 # `make test-cuda` downloads CUDA 12.4 to the folder CUDA_OLDEST. The installed toolkit compiles for the newest compute
-# capability that it supports, and the oldest toolkit for 8.0 and 9.0. Each toolkit takes a minute of processor time. If
+# capability of 80, 90, 100 and 120 that it supports, and the oldest toolkit for 8.0 and 9.0. Each toolkit takes a minute of processor time. If
 # a toolkit is missing, its check is skipped, and the output names the toolkit.
 set -euo pipefail
 build=${BUILD:-build} failed=0

@@ -48,8 +48,7 @@ from_elsewhere() {
 
 # Tests that the programs of an archive need no libraries outside of the archive. Besides the tests with their own
 # kernels, the archive contains only one program of tests/cuda, because one rule of tests.mk links all such programs.
-# Each program contains the weights of the built-in models. These weights have 10 MB, and their compression takes half a
-# second.
+# Such a program contains the weights of the built-in models, and compressing them takes a while.
 archive_suffices() {
     local real=$work/real/gpu
     tests/gpu/bundle.sh "$work/real.tar.gz" "$built"/tests/cuda/{libengine_cuda.so,libcuda.so.1,test_tensor,test_split} \

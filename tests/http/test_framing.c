@@ -282,7 +282,7 @@ static void a_chunked_body_with_trailers_is_refused(void **state)
     }
 }
 
-/* Requests whose end is certain are served. If a request without a body is refused, its connection also stays open. */
+/* Requests whose end is certain are served. After a GET of an unknown path, the connection also stays open. */
 static void ordinary_headers_are_accepted(void **state)
 {
     (void)state;

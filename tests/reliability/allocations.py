@@ -294,8 +294,9 @@ class Live:
         self.refused = "cannot reload" in said or "failed=0" not in said
 
     def recover(self):
-        """After `change`, the daemon must serve, and each part must be the old or the new one. Reloads the same files
-        without a failing allocation. Afterwards, all parts must be new."""
+        """After `change`, the daemon must serve with the old or the new key, and with the old or the new certificate.
+        Reloads the same files without a failing allocation. Afterwards, key and certificate must be new, and the log
+        must report no failure."""
         check(self.accepts(self.number - 1) != self.accepts(self.number), "both keys are valid, or none")
         self.certificate()
         said = self.reload()

@@ -84,7 +84,7 @@ class Route:
 
 
 def documented_routes():
-    """All routes of the OpenAPI document. A new route needs a request in this file."""
+    """All routes of the OpenAPI document. A new route that is not a GET needs a request in this file."""
     with open(os.path.join(TREE, "server", "dialects", "openapi.json")) as file:
         paths = json.load(file)["paths"]
     return [Route(method.upper(), template, description) for template, methods in paths.items()

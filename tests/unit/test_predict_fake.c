@@ -272,7 +272,7 @@ static void routes_that_serve_a_model_are_named(void **state)
                    "model \"rows\" does not return logits, but one vector for each token. Use /embed, /embed_all");
 }
 
-/* A POST / that requests no generation must do the same as /predict for a model with labels, and as /embed for other
+/* A POST / that requests no generation must answer like /predict for a model with labels, and with a vector for other
  * models. */
 static void the_root_path_classifies_with_labels_and_else_embeds(void **state)
 {

@@ -72,7 +72,7 @@ def shifted(x):
 
 
 def rotated(x, sin, cos):
-    """Rotates (b, h, n, d) by the angles of (n, d / 2)."""
+    """Rotates x (b, h, n, d) by angles. Their sines and cosines have the shape (n, d / 2)."""
     even, odd = x[..., 0::2], x[..., 1::2]
     return torch.stack((even * cos - odd * sin, odd * cos + even * sin), dim=-1).flatten(-2)
 
