@@ -437,7 +437,7 @@ static void wrong_tensors_of_bytes_are_refused(void **state)
         {"{\"inputs\": [{\"name\": \"ids\", \"datatype\": \"BYTES\", \"shape\": [1], \"data\": [7]}]}",
          "a string was expected"},
         {"{\"inputs\": [{\"name\": \"ids\", \"datatype\": \"BYTES\", \"shape\": [1, 2], \"data\": [\"a\", \"b\"]}]}",
-         "[batch] or [batch,1]"},
+         "has size 2 in dimension 1; expected 1, or the shape [batch]"},
         {"{\"inputs\": [{\"name\": \"input_text\", \"datatype\": \"INT64\", \"shape\": [1], \"data\": [5]}]}",
          "input \\\"input_text\\\" is unknown"},
         {"{\"parameters\": {\"truncate\": 1}, \"inputs\": []}", "parameter truncate is an integer"},

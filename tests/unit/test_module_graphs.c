@@ -271,6 +271,7 @@ static const struct refusal nodes[] = {
     {Y("einsum", "\"equation\": \"bnd,bmd->bnq\", \"tensors\": [\"x\", \"x\"]"), "no operand has"},
     {Y("to", "\"self\": \"x\", \"dtype\": \"complex64\""), ""},
     {Y("stft", "\"self\": \"x\", \"n_fft\": 2147483647"), ""},
+    {Y("stft", "\"self\": \"ids\", \"n_fft\": 4, \"window\": \"x\""), "the weight is a computed tensor"},
     {Y("leaf", "\"class\": \"linformer.Linformer\", \"path\": \"\""), "argument \"kwargs\": expected an object"},
     {Y("leaf", "\"class\": \"linformer.Linformer\", \"kwargs\": {\"dim\": 4, \"seq_len\": 8, \"depth\": 1}"),
      "argument \"inputs\": expected an object with at least one input"},

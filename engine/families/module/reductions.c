@@ -185,7 +185,8 @@ static void build_stft(struct node *node, int variant)
     int64_t n = node_integer(node, "n_fft", NODE_REQUIRED), hop, length;
     hop = node_integer(node, "hop_length", n / 4);
     length = node_integer(node, "win_length", n);
-    if (node_has(node, "window"))
+    bool has_window = node_has(node, "window");
+    if (has_window)
         window = node_tensor(node, "window");
     bool center = node_bool(node, "center", false), normalized = node_bool(node, "normalized", false);
     bool onesided = node_bool(node, "onesided", true);
@@ -214,7 +215,7 @@ static void build_stft(struct node *node, int variant)
     x = tensor_as_floats(module, tensor_as_value(module, x));
     if (center)
         x = tensor_padded(module, x, last, n / 2, n / 2, mode, 0);
-    int taper = window.weight == PLAN_NONE ? PLAN_NONE : tensor_vector(module, window, length);
+    int taper = has_window ? tensor_vector(module, window, length) : PLAN_NONE;
     int64_t bins = onesided ? n / 2 + 1 : n;
     int matrix = plan_fourier_weight(module->builder, n, length, bins, taper, normalized ? 1 / sqrt((double)n) : 1);
     struct tensor frames = tensor_windows(module, x, last, n, hop, 1); /* (…, frames, n) */
