@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""schema.py [--whole] FILE…: checks Kubernetes manifests without a cluster. "-" is standard input.
+"""schema.py [--whole] [--faulty] FILE…: checks Kubernetes manifests without a cluster. "-" is standard input.
 
 Kinds of Kubernetes are compared with the models of the package python3-kubernetes: names and types of fields, required
 fields and enumerations. Kinds of KServe and of the Prometheus Operator are compared with the tables below.
 
 --whole means that the files are applied together, and that no other files are needed. So the files must contain all
 objects that a manifest names. Prints each fault. The exit status is 1 if there is a fault.
+
+--faulty means that each file is checked alone, and must have a fault. The exit status is 1 if a file has none.
 """
 
 import re
@@ -253,10 +255,12 @@ def check_references(document, documents, path):
                 fault(path, f"configMapRef: expected one of {maps}, found {source['configMapRef']['name']!r}")
 
 
-def main():
+def check(files, whole):
+    """Checks the files together. Returns whether they contain manifests, and these have no faults."""
+    global faults
+    faults = 0
     documents = []
-    whole = sys.argv[1:2] == ["--whole"]
-    for file in sys.argv[2 if whole else 1:]:
+    for file in files:
         with sys.stdin if file == "-" else open(file, encoding="utf-8") as stream:
             documents += [(file, document) for document in yaml.safe_load_all(stream) if document]
     settings = {}
@@ -278,7 +282,19 @@ def main():
         if whole and not faults:
             check_references(document, documents, path)
     print(f"{len(documents)} manifests, {faults} faults")
-    return 1 if faults or not documents else 0
+    return bool(documents) and faults == 0
+
+
+def main():
+    options = [argument for argument in sys.argv[1:] if argument.startswith("--")]
+    files = sys.argv[1 + len(options):]
+    whole = "--whole" in options
+    if "--faulty" not in options:
+        return 0 if check(files, whole) else 1
+    found = [not check([file], whole) and faults > 0 for file in files]
+    for file in [file for file, is_found in zip(files, found) if not is_found]:
+        print(f"{file}: no fault was found")
+    return 0 if found and all(found) else 1
 
 
 if __name__ == "__main__":

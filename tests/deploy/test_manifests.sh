@@ -48,18 +48,26 @@ kustomization_is_valid() { # FOLDER KIND…: the manifests contain these kinds
     done
 }
 
+# faults_are_found GOOD [--whole]: standard input has an expression of sed in each line, which makes one fault in the
+# manifests GOOD. The check must find each fault.
+faults_are_found() {
+    local fault name count=0
+    rm -f "$work"/bad*.yaml
+    while read -r fault; do
+        name=$work/bad$((++count)).yaml
+        { echo "# $fault" && sed "$fault" "$1"; } >"$name"
+        ! cmp -s "$1" <(tail -n +2 "$name") || { echo "nothing changed: $fault" && return 1; }
+    done
+    "$python" tests/deploy/schema.py "${@:2}" --faulty "$work"/bad*.yaml || { head -n 1 "$work"/bad*.yaml && return 1; }
+}
+
 # The check must find each of these faults in a manifest that is otherwise good. So a check that checks nothing fails.
 schema_finds_faults() {
-    local fault good=$work/good.yaml
+    local good=$work/good.yaml
     { cat "$kubernetes/base/deployment.yaml" && echo --- && cat "$kubernetes/kserve/serving-runtime.yaml" && echo --- &&
         cat "$kubernetes/kserve/inference-service.yaml" && echo --- && cat docker/observability/pod-monitor.yaml; } >"$good"
     "$python" tests/deploy/schema.py "$good" || return 1
-    while read -r fault; do
-        sed "$fault" "$good" >"$work/bad.yaml"
-        ! cmp -s "$good" "$work/bad.yaml" || { echo "nothing changed: $fault" && return 1; }
-        ! "$python" tests/deploy/schema.py "$work/bad.yaml" >"$work/faults" || { echo "not found: $fault" && return 1; }
-        grep -q ' manifests, ' "$work/faults" || { echo "the check did not end: $fault" && return 1; }
-    done <<'EOF'
+    faults_are_found "$good" <<'EOF'
 s/readinessProbe:/readynessProbe:/
 s/replicas: 3/replicas: three/
 0,/terminationGracePeriodSeconds: 90/s//terminationGracePeriodSeconds: 20/
@@ -87,16 +95,11 @@ EOF
 # Each fault is a wrong reference to another object, or replicas beside an autoscaler, in the manifests of the
 # autoscaling overlay and the PodMonitor.
 references_are_checked() {
-    local fault good=$work/good.yaml
+    local good=$work/good.yaml
     { kubectl kustomize "$kubernetes/autoscaling" && echo --- && cat docker/observability/pod-monitor.yaml; } >"$good" ||
         return 1
     "$python" tests/deploy/schema.py --whole "$good" || return 1
-    while read -r fault; do
-        sed "$fault" "$good" >"$work/bad.yaml"
-        ! cmp -s "$good" "$work/bad.yaml" || { echo "nothing changed: $fault" && return 1; }
-        ! "$python" tests/deploy/schema.py --whole "$work/bad.yaml" >"$work/faults" || { echo "not found: $fault" && return 1; }
-        grep -q ' manifests, ' "$work/faults" || { echo "the check did not end: $fault" && return 1; }
-    done <<'EOF'
+    faults_are_found "$good" --whole <<'EOF'
 /^kind: Service/,/^---/{/^  selector:/,$s/name: linformerd/name: other/}
 /^kind: PodDisruptionBudget/,/^---/{/^  selector:/,$s/name: linformerd/name: other/}
 /configMapRef:/,+1s/name: linformerd/name: other/
