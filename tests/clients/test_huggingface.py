@@ -72,8 +72,8 @@ def pictures(address):
 
 
 def masks(address):
-    """For one mask, the client returns a list of candidates. For several masks, the daemon answers with a list of
-    lists, on which the client fails. The client also fails with the answers of Hugging Face's own server."""
+    """For one mask, the client returns a list of candidates. For several masks, it returns such a list for each
+    mask."""
     client = InferenceClient(model=f"{address}/fill-mask", token="none")
     found = client.fill_mask("The [MASK] barks in the kennel at night.")
     assert len(found) == 5 and found[0].token_str == "dog" and found[0].score > 0.9
@@ -82,6 +82,8 @@ def masks(address):
     targets = client.fill_mask("Ada gives the [MASK] some honey.", targets=["dog", "bear"])
     assert [filling.token_str for filling in targets] == ["bear", "dog"]
     support.expect(HfHubHTTPError, lambda: client.fill_mask("The dog barks."), "does not contain the mask token ([MASK])")
+    several = client.fill_mask("The [MASK] barks at the [MASK].", top_k=3)
+    assert [len(of_mask) for of_mask in several] == [3, 3] and several[0][0].sequence.count("[MASK]") == 1
 
 
 def similarities(address):

@@ -45,7 +45,8 @@ static void encode(const struct tokenizer *tokenizer, const char *text, size_t l
         for (size_t i = 0; i < encoding.count; i++) {
             size_t text_length = 0;
             const char *token = tokenizer_token_text(tokenizer, &encoding, i, &text_length);
-            require(token && encoding.tokens[i].end <= length + 3 * 16);
+            require(token && encoding.tokens[i].begin <= encoding.tokens[i].end &&
+                    encoding.tokens[i].end <= length + 3 * 16);
         }
         decode(tokenizer, &encoding);
         options = (struct tokenizer_options){.add_special_tokens = true, .max_length = 5, .truncate_left = true};
