@@ -648,7 +648,8 @@ static int check_output(const struct model *model, const struct engine_item *ite
                              (long)item->rows[i], (long long)length - 1);
     for (int64_t i = 0; item->targets && i < item->n_rows; i++)
         if (item->targets[i] < -1 || item->targets[i] >= columns)
-            return error_set(error, "targets[%lld] is %ld; expected -1 to %lld", (long long)i, (long)item->targets[i],
+            return error_set(error, "position %lld has the target %ld; the output has logits for ids 0 to %lld",
+                             (long long)(item->rows ? item->rows[i] : i), (long)item->targets[i],
                              (long long)columns - 1);
     return 0;
 }

@@ -659,7 +659,10 @@ def pytorch_faults(a):
     convolution, causal = a["method"] == "convolution", a.get("causal") or a.get("causal_mask")
     reduced = 0 if a["parameter_sharing"] == "layerwise" else a.get("k_reduce_by_layer", 0)
     wanted = [max(1, dim_k - layer * reduced) for layer in range(depth)]
-    yield convolution and max(wanted, default=0) > size, f"convolution: dim_k {dim_k} is more than input_size {size}"
+    most = max(wanted, default=0)
+    yield (convolution and most > size,
+           f'method "convolution": a layer has dim_k {most}{"" if most == dim_k else " after k_reduce_by_layer"}; '
+           f"expected at most input_size {size}")
     rows = [size // (size // k) if convolution and k <= size else k for k in wanted]
     yield (causal and not a["full_attention"] and any(k != dim_k for k in rows),
            f"causal: the mask is for {dim_k} rows of keys, but the layers have {rows}")

@@ -470,12 +470,13 @@ static int take_arguments(struct unpickler *unpickler, uint32_t tuple, const cha
     return 0;
 }
 
-static int check_kind(struct unpickler *unpickler, const char *name, uint32_t value, enum pickle_kind kind)
+static int check_kind(struct unpickler *unpickler, const char *name, const uint32_t *arguments, unsigned index,
+                      enum pickle_kind kind)
 {
-    enum pickle_kind found = value_at(unpickler, value)->kind;
+    enum pickle_kind found = value_at(unpickler, arguments[index])->kind;
     return found == kind ? 0
-                         : error_set(unpickler->error, "the file calls %s with %s; expected %s", name,
-                                     pickle_kind_name(found), pickle_kind_name(kind));
+                         : error_set(unpickler->error, "the file calls %s: argument %u is %s; expected %s", name,
+                                     index + 1, pickle_kind_name(found), pickle_kind_name(kind));
 }
 
 /* Fails if hooks or metadata are present, because they change a tensor in ways that are not supported. For example,
@@ -493,10 +494,10 @@ static int call_tensor(struct unpickler *unpickler, uint32_t tuple)
     static const char name[] = "torch._utils._rebuild_tensor_v2";
     uint32_t arguments[MAX_ARGUMENTS] = {0}; /* a missing argument is VALUE_NONE */
     if (take_arguments(unpickler, tuple, name, 6, 7, arguments) != 0 ||
-        check_kind(unpickler, name, arguments[0], PICKLE_STORAGE) != 0 ||
-        check_kind(unpickler, name, arguments[1], PICKLE_INTEGER) != 0 ||
-        check_kind(unpickler, name, arguments[2], PICKLE_TUPLE) != 0 ||
-        check_kind(unpickler, name, arguments[3], PICKLE_TUPLE) != 0 ||
+        check_kind(unpickler, name, arguments, 0, PICKLE_STORAGE) != 0 ||
+        check_kind(unpickler, name, arguments, 1, PICKLE_INTEGER) != 0 ||
+        check_kind(unpickler, name, arguments, 2, PICKLE_TUPLE) != 0 ||
+        check_kind(unpickler, name, arguments, 3, PICKLE_TUPLE) != 0 ||
         check_empty(unpickler, name, arguments[5]) != 0 || check_empty(unpickler, name, arguments[6]) != 0)
         return -1;
     return push_new(unpickler, (struct pickle_value){.kind = PICKLE_TENSOR,
@@ -512,7 +513,7 @@ static int call_parameter(struct unpickler *unpickler, uint32_t tuple)
     static const char name[] = "torch._utils._rebuild_parameter";
     uint32_t arguments[MAX_ARGUMENTS] = {0};
     if (take_arguments(unpickler, tuple, name, 3, 3, arguments) != 0 ||
-        check_kind(unpickler, name, arguments[0], PICKLE_TENSOR) != 0 ||
+        check_kind(unpickler, name, arguments, 0, PICKLE_TENSOR) != 0 ||
         check_empty(unpickler, name, arguments[2]) != 0)
         return -1;
     return push(unpickler, arguments[0]);
@@ -570,11 +571,11 @@ static int read_persistent(struct unpickler *unpickler, uint8_t opcode)
     uint32_t tuple = 0, arguments[MAX_ARGUMENTS] = {0};
     (void)opcode;
     if (pop(unpickler, &tuple) != 0 || take_arguments(unpickler, tuple, name, 5, 5, arguments) != 0 ||
-        check_kind(unpickler, name, arguments[0], PICKLE_STRING) != 0 ||
-        check_kind(unpickler, name, arguments[1], PICKLE_GLOBAL) != 0 ||
-        check_kind(unpickler, name, arguments[2], PICKLE_STRING) != 0 ||
-        check_kind(unpickler, name, arguments[3], PICKLE_STRING) != 0 ||
-        check_kind(unpickler, name, arguments[4], PICKLE_INTEGER) != 0)
+        check_kind(unpickler, name, arguments, 0, PICKLE_STRING) != 0 ||
+        check_kind(unpickler, name, arguments, 1, PICKLE_GLOBAL) != 0 ||
+        check_kind(unpickler, name, arguments, 2, PICKLE_STRING) != 0 ||
+        check_kind(unpickler, name, arguments, 3, PICKLE_STRING) != 0 ||
+        check_kind(unpickler, name, arguments, 4, PICKLE_INTEGER) != 0)
         return -1;
     const struct pickle_value *tag = value_at(unpickler, arguments[0]);
     size_t global = (size_t)value_at(unpickler, arguments[1])->integer;

@@ -168,7 +168,7 @@ static int find_storage(const struct torch_archive *archive, const struct zip_en
 /* Checks that all elements are in the storage. Sets `elements`. */
 static int check_extent(struct tensor_view *view, int64_t storage_elements, struct error *error)
 {
-    char text[192];
+    char text[192], strides[192];
     int64_t last = view->offset, step, bytes;
     view->elements = 1;
     for (int i = 0; i < view->rank; i++)
@@ -186,9 +186,10 @@ static int check_extent(struct tensor_view *view, int64_t storage_elements, stru
         fits = !__builtin_mul_overflow(view->shape[i] - 1, view->strides[i], &step) &&
                !__builtin_add_overflow(last, step, &last) && last < storage_elements;
     if (view->elements > 0 && (!fits || last >= storage_elements))
-        return error_set(error, "its elements extend beyond its storage of %lld elements: shape %s, offset %lld",
-                         (long long)storage_elements, weights_shape_text(view->rank, view->shape, text, sizeof text),
-                         (long long)view->offset);
+        return error_set(
+            error, "its elements extend beyond its storage of %lld elements: shape %s, strides %s, offset %lld",
+            (long long)storage_elements, weights_shape_text(view->rank, view->shape, text, sizeof text),
+            weights_shape_text(view->rank, view->strides, strides, sizeof strides), (long long)view->offset);
     return 0;
 }
 

@@ -110,7 +110,7 @@ static int find_directory(const struct zip_source *source, struct place *place, 
     int status = zip_source_read(source, source->size - length, tail, length, error);
     const char *end = status == 0 ? find_end(tail, length) : NULL;
     if (status == 0 && !end)
-        status = error_set(error, "is a zip archive that is cut off: its end record is missing");
+        status = error_set(error, "is a damaged zip archive: its end record is missing, or more bytes follow it");
     if (end) {
         *place =
             (struct place){.offset = number(end + 16, 4), .size = number(end + 12, 4), .count = number(end + 10, 2)};

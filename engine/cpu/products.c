@@ -82,7 +82,7 @@ static int refuse_address_space(int64_t bytes, int threads, struct error *error)
                          needed, threads);
     return error_set(error,
                      "OpenBLAS needs %lld MiB of address space for %d threads (--threads), but RLIMIT_AS (ulimit -v) "
-                     "limits the whole process to %lld MiB",
+                     "limits the whole process to %lld MiB; vm.overcommit_memory may limit it, too",
                      needed, threads, (long long)(limit.rlim_cur >> 20));
 }
 

@@ -248,7 +248,8 @@ static int reserve_slots(struct backend_model *model, struct error *error)
         return 0;
     snprintf(what, sizeof what, "the states of %lld sequences (--max-generations)", (long long)plan->n_slots);
     if (__builtin_mul_overflow((size_t)plan->n_slots * sizeof(float), (size_t)plan->state_floats, &bytes))
-        return error_set(error, "%s are too large", what);
+        return error_set(error, "%s are too large: each has %lld floats, which depends on the sizes in config.json",
+                         what, (long long)plan->state_floats);
     if (cuda_take_memory((void **)&model->run.slots, bytes, what, error) != 0)
         return -1;
     model->scratch_bytes += bytes;

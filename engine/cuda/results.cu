@@ -1,5 +1,6 @@
 #include "engine/cuda/results.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -64,7 +65,7 @@ static int open_halves(struct results *results, struct error *error)
         half->host = results->host + (size_t)i * (results->bytes / 2);
         half->pieces = (struct results_piece *)calloc(PIECES, sizeof *half->pieces);
         if (!half->pieces)
-            return error_set(error, "out of memory while preparing a model");
+            return error_set(error, "the host is out of memory while preparing a model");
         if (cuda_open_event(&half->is_there, cudaEventBlockingSync | cudaEventDisableTiming, error) != 0)
             return -1;
     }
@@ -87,7 +88,7 @@ int results_open(const struct plan *plan, struct results *results, struct error 
     struct batch_shape largest;
     results->tensors = (size_t *)calloc((size_t)plan->n_outputs + 1, sizeof *results->tensors);
     if (!results->tensors)
-        return error_set(error, "out of memory while preparing a model");
+        return error_set(error, "the host is out of memory while preparing a model");
     if (shape_open(plan, &largest, error) != 0)
         return -1;
     shape_of_largest(plan, &largest);
@@ -101,7 +102,9 @@ int results_open(const struct plan *plan, struct results *results, struct error 
     if (status == cudaSuccess)
         return open_halves(results, error);
     results->host = NULL;
-    return cuda_fail(error, "out of pinned memory for results", status);
+    char what[128];
+    snprintf(what, sizeof what, "cannot allocate %zu bytes of pinned memory of the host for results", results->bytes);
+    return cuda_fail(error, what, status);
 }
 
 void results_free(struct results *results)

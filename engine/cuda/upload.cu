@@ -1,5 +1,6 @@
 #include "engine/cuda/upload.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,7 +71,7 @@ int upload_open(const struct plan *plan, struct upload *upload, struct error *er
     upload->axes = (struct axis_places *)calloc((size_t)plan->n_axes + 1, sizeof *upload->axes);
     upload->on_device = (struct device_axis *)calloc((size_t)plan->n_axes + 1, sizeof *upload->on_device);
     if (!upload->axes || !upload->on_device)
-        return error_set(error, "out of memory while preparing a model");
+        return error_set(error, "the host is out of memory while preparing a model");
     if (shape_open(plan, &largest, error) != 0)
         return -1;
     shape_of_largest(plan, &largest);
@@ -83,7 +84,9 @@ int upload_open(const struct plan *plan, struct upload *upload, struct error *er
     if (status == cudaSuccess)
         return 0;
     upload->host = NULL;
-    return cuda_fail(error, "out of pinned memory for inputs", status);
+    char what[128];
+    snprintf(what, sizeof what, "cannot allocate %zu bytes of pinned memory of the host for inputs", upload->bytes);
+    return cuda_fail(error, what, status);
 }
 
 void upload_free(struct upload *upload)

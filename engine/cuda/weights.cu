@@ -130,7 +130,7 @@ int weights_to_device(struct device_weights *weights, const struct plan *plan, e
     weights->elements = (void **)calloc((size_t)plan->n_weights + 1, sizeof *weights->elements);
     weights->floats = (float **)calloc((size_t)plan->n_weights + 1, sizeof *weights->floats);
     if (!weights->elements || !weights->floats)
-        return error_set(error, "out of memory while preparing a model");
+        return error_set(error, "the host is out of memory while preparing a model");
     if (dtype == DTYPE_BF16 || dtype == DTYPE_F16)
         result = cuda_take_memory((void **)&staged, (size_t)STAGED * sizeof *staged, "rounding weights", error);
     for (int i = 0; i < plan->n_weights && result == 0; i++)

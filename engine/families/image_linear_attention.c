@@ -177,6 +177,25 @@ static struct plan_convolution convolution(struct plan_builder *builder, int64_t
         .weight = weight, .bias = bias, .window = *window, .groups = 1, .height = PLAN_NONE, .scale = 1.0f};
 }
 
+static void refuse_changed_pixels(struct plan_builder *builder, const struct plan_convolution *convolution)
+{
+    enum { HEIGHT, WIDTH, MADE_HEIGHT, MADE_WIDTH, COUNTS };
+    const int sizes[COUNTS] = {convolution->height, convolution->width, convolution->made_height,
+                               convolution->made_width};
+    const struct plan_window *window = &convolution->window;
+    char texts[COUNTS][64];
+    for (int i = 0; i < COUNTS && !builder->failed; i++)
+        plan_size_text(builder->plan, sizes[i], texts[i], sizeof texts[i]);
+    if (!builder->failed)
+        plan_fail(
+            builder,
+            "kernel_size %lld x %lld, padding %lld x %lld and stride %lld x %lld turn an image of %s x %s into %s "
+            "x %s pixels; the class requires the same number of pixels",
+            (long long)window->size[0], (long long)window->size[1], (long long)window->before[0],
+            (long long)window->before[1], (long long)window->stride[0], (long long)window->stride[1], texts[HEIGHT],
+            texts[WIDTH], texts[MADE_HEIGHT], texts[MADE_WIDTH]);
+}
+
 /* Sets the sizes of the image and of the convolution's result, if the image is the input of a leaf. */
 static void take_sizes(struct plan_builder *builder, struct plan_convolution *convolution)
 {
@@ -202,7 +221,7 @@ static void take_sizes(struct plan_builder *builder, struct plan_convolution *co
     convolution->made_width = sizes[1];
     if (convolution->keeps_pixels && plan_size_multiply(builder, sizes[0], sizes[1]) !=
                                          plan_size_multiply(builder, convolution->height, convolution->width))
-        plan_fail(builder, "stride and padding must not change the number of an image's pixels");
+        refuse_changed_pixels(builder, convolution);
 }
 
 static int convolve_scaled(struct plan_builder *builder, int x, struct plan_convolution convolution, float scale)

@@ -310,7 +310,8 @@ static int attention_heads(struct plan_builder *builder, const struct linformer_
     layer.dim_k = dim_k;
     struct head_matrix e, f;
     if (arguments->method == METHOD_CONVOLUTION && dim_k > arguments->input_size)
-        return plan_fail(builder, "method \"convolution\": dim_k %lld is more than input_size %lld", (long long)dim_k,
+        return plan_fail(builder, "method \"convolution\": a layer has dim_k %lld%s; expected at most input_size %lld",
+                         (long long)dim_k, dim_k != arguments->dim_k ? " after k_reduce_by_layer" : "",
                          (long long)arguments->input_size);
     take_projections(builder, &layer, dim_k, prefix, &e, &f);
     if (masks.input != PLAN_NONE) {

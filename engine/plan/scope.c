@@ -160,7 +160,7 @@ int plan_bound_input(struct plan_builder *builder, const struct model_input *inp
     if (value == PLAN_NONE && input->fallback != PLAN_NONE)
         value = scope->values[index] = scope->values[input->fallback];
     if (value == PLAN_NONE && !input->optional)
-        return plan_fail(builder, "input \"%s\" of the class is not bound to a result", input->name);
+        return plan_fail(builder, "input \"%s\" of the class is missing in the node's \"inputs\"", input->name);
     if (value != PLAN_NONE) {
         check_elements(builder, input, value);
         check_layout(builder, input, value);

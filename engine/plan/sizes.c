@@ -293,7 +293,7 @@ static int divide(struct plan_builder *builder, enum plan_factor_kind kind, int 
         return plan_fail(builder, "a size is divided by a size that may be 0");
     struct plan_factor factor = {.kind = kind, .of = {a, b}, .depth = 1 + deepest(builder->plan, a, b)};
     if (factor.depth > MAX_DEPTH)
-        return plan_fail(builder, "quotients of sizes are nested more than %d deep", MAX_DEPTH);
+        return plan_fail(builder, "quotients and remainders of sizes are nested more than %d deep", MAX_DEPTH);
     return size_of_factor(builder, &factor);
 }
 

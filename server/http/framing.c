@@ -111,7 +111,9 @@ static int check_line(struct framing *framing, const char *name, size_t name_len
 {
     if (!is_name(name, name_length))
         return failure_set(framing->failure, FAILURE_MALFORMED,
-                           "\"%.40s\" is not a header name: it is empty, or contains a space or a separator", name);
+                           "\"%.40s\" is not a header name: it is empty, or contains a space, a separator, a control "
+                           "character or a non-ASCII byte",
+                           name);
     if (framing->end && name != framing->end + LINE_END)
         return refuse(framing, "a header contains a NUL, is continued on a second line, or does not end in CR LF");
     if (has_control(value, value_length))

@@ -208,8 +208,10 @@ static void part_fail(struct part *part, const struct error *failure)
         return;
     }
     job->status = JOB_NOT_FINITE;
-    error_set(&job->error, "sequence %lld: row %lld of %s contains NaN or an infinity", (long long)part->flawed_item,
-              (long long)part->flaw.row, part->flaw.output);
+    error_set(&job->error,
+              part->flaw.is_channel ? "image %lld: channel %lld of %s contains NaN or an infinity"
+                                    : "sequence %lld: row %lld of %s contains NaN or an infinity",
+              (long long)part->flawed_item, (long long)part->flaw.row, part->flaw.output);
 }
 
 /* Charges each kind of work with its part of the batch's time (lane_time.h). The time is divided in the ratio of the

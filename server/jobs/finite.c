@@ -79,6 +79,8 @@ static bool output_is_finite(const struct model *model, const struct engine_item
                       : is_finite("the output", item->output, item->n_rows, info->output_columns, flaw);
     if (!finite && item->rows)
         flaw->row = item->rows[flaw->row];
+    if (!finite)
+        flaw->is_channel = info->inputs[0].layout == LAYOUT_IMAGE;
     return finite;
 }
 

@@ -13,6 +13,7 @@ struct flaw {
     const char *output; /* name of the output that contains the number. The string belongs to the model, or is a
                            constant */
     int64_t row;        /* index of the row that contains the number */
+    bool is_channel;    /* the output is an image, whose rows are its channels */
 };
 
 /* Returns false if a result of the item is NaN or infinite. `flaw` then describes the position of the first such

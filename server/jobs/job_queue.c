@@ -84,8 +84,11 @@ void job_queue_leave(struct job_queue *queue, struct job *job)
 void job_expire(struct job_queue *queue, struct job *job, struct job_list *ended)
 {
     job->status = JOB_EXPIRED;
-    error_set(&job->error, "the request's deadline passed when %lld of its %lld sequences had been started",
-              (long long)job->next_item, (long long)job->n_items);
+    if (job->kind == JOB_GENERATION && job->continues) /* an earlier job has computed a part of the prompt */
+        error_set(&job->error, "the request's deadline (--request-timeout-ms) passed before its first token");
+    else
+        error_set(&job->error, "the request's deadline passed when %lld of its %lld sequences had been started",
+                  (long long)job->next_item, (long long)job->n_items);
     job_queue_leave(queue, job);
     if (job->running == 0)
         job_end(job, ended);

@@ -2,6 +2,7 @@
  * other trie those that are searched in normalised texts. */
 #include "server/tokenizer/added_tokens.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,20 +27,22 @@ static int compare_by_id(const void *one, const void *other)
     return a->id < b->id ? -1 : a->id > b->id;
 }
 
-static int read_token(const json_t *json, struct added_token *token, struct error *error)
+static int read_token(const json_t *json, size_t index, struct added_token *token, struct error *error)
 {
+    char where[sizeof WHERE + 24];
     static const char *const keys[] = {"id",     "content",    "single_word", "lstrip",
                                        "rstrip", "normalized", "special",     NULL};
     int64_t id;
+    snprintf(where, sizeof where, WHERE "[%zu]", index);
     if (!json_is_object(json))
-        return error_set(error, WHERE ": expected a list of objects");
-    if (part_keys(json, WHERE, keys, error) != 0 || part_integer(json, WHERE, "id", true, 0, &id, error) != 0 ||
-        part_text(json, WHERE, "content", true, false, &token->text, &token->length, error) != 0 ||
-        part_bool(json, WHERE, "single_word", true, &token->single_word, error) != 0 ||
-        part_bool(json, WHERE, "lstrip", true, &token->left_strip, error) != 0 ||
-        part_bool(json, WHERE, "rstrip", true, &token->right_strip, error) != 0 ||
-        part_bool(json, WHERE, "normalized", true, &token->is_normalized, error) != 0 ||
-        part_bool(json, WHERE, "special", true, &token->special, error) != 0)
+        return error_set(error, "%s: expected an object", where);
+    if (part_keys(json, where, keys, error) != 0 || part_integer(json, where, "id", true, 0, &id, error) != 0 ||
+        part_text(json, where, "content", true, false, &token->text, &token->length, error) != 0 ||
+        part_bool(json, where, "single_word", true, &token->single_word, error) != 0 ||
+        part_bool(json, where, "lstrip", true, &token->left_strip, error) != 0 ||
+        part_bool(json, where, "rstrip", true, &token->right_strip, error) != 0 ||
+        part_bool(json, where, "normalized", true, &token->is_normalized, error) != 0 ||
+        part_bool(json, where, "special", true, &token->special, error) != 0)
         return -1;
     return 0;
 }
@@ -140,7 +143,7 @@ static int read_all(const json_t *json, const struct text_model *model, const st
     int status = 0;
     for (size_t i = 0; i < json_array_size(json) && status == 0; i++) {
         struct added_token *token = &added->items[added->count];
-        status = read_token(json_array_get(json, i), token, error);
+        status = read_token(json_array_get(json, i), i, token, error);
         if (status == 0 && token->length > 0) { /* an empty token is ignored */
             added->count++;
             status = normalize_token(token, normalizer, characters, &work, error);
@@ -277,7 +280,10 @@ int added_tokens_cut(const struct added_tokens *added, bool normalized, const st
             pieces_add(pieces, copied, match.begin, -1);
         repeated += copied > match.begin ? copied - match.begin : 0;
         if (repeated > most_repeated(end - begin))
-            return error_set(error, "added tokens of the tokenizer overlap too often in this text");
+            return error_set(error,
+                             "white space in this text belongs to several added tokens: %zu bytes are repeated, at "
+                             "most %zu are supported",
+                             repeated, most_repeated(end - begin));
         pieces_add(pieces, match.begin, match.end, token->id);
         copied = match.end;
     }

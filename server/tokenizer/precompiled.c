@@ -53,7 +53,7 @@ int precompiled_read(const char *base64, size_t length, const char *where, struc
     size_t count;
     if (decode_base64(base64, length, precompiled->table, &count) != 0 || count < UNIT_BYTES) {
         precompiled_free(precompiled);
-        return error_set(error, "%s: precompiled_charsmap: expected base64", where);
+        return error_set(error, "%s: precompiled_charsmap: expected at least %d bytes in base64", where, UNIT_BYTES);
     }
     const unsigned char *bytes = (const unsigned char *)precompiled->table;
     size_t size = bytes[0] | (size_t)bytes[1] << 8 | (size_t)bytes[2] << 16 | (size_t)bytes[3] << 24;

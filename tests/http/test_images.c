@@ -183,7 +183,7 @@ static void an_output_that_is_not_finite_fails(void **state)
 {
     (void)state;
     expect_refusal("/v2/models/conv3/infer", X("1, 8, 1, 1") "[3e38, 3e38, 3e38, 3e38, 3e38, 3e38, 3e38, 3e38]}]}", 500,
-                   "of the output contains NaN or an infinity");
+                   "image 0: channel 0 of the output contains NaN or an infinity");
 }
 
 /* The number of bytes of a raw request does not determine height and width. */

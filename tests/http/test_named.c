@@ -256,6 +256,28 @@ static json_t *some_tensor(const char *name, int length, double phase)
                      some_rows(length, phase, true));
 }
 
+/* The first value decides whether the mask of LinearMultiheadAttention consists of floats. */
+static void a_mask_of_booleans_or_floats_cannot_mix_them(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"[0.5,true]", "inputs.attn_mask[0][1] is a boolean, a number like the first value of the mask was expected"},
+        {"[0,true]", "inputs.attn_mask[0][1] is a boolean, a number like the first value of the mask was expected"},
+        {"[true,0.5]",
+         "inputs.attn_mask[0][1] is a float, true or false like the first value of the mask was expected"},
+        {"[null,true]", "inputs.attn_mask[0][0] is null, true, false or a number was expected"},
+    };
+    for (size_t i = 0; i < LENGTH(cases); i++) {
+        json_t *body = json_pack("{s:s,s:{s:o,s:o,s:o,s:[o]}}", "model", "call", "inputs", "query",
+                                 some_rows(1, 0, false), "key", some_rows(2, 1, false), "value", some_rows(2, 2, false),
+                                 "attn_mask", json_loads(cases[i][0], 0, NULL));
+        char *text = json_dumps(body, 0);
+        expect_failure(the_daemon, "/embed_all", text, 422, "Validation", cases[i][1]);
+        free(text);
+        json_decref(body);
+    }
+}
+
 /* Each item is a separate call with a batch of 1. */
 static void each_item_has_the_result_of_a_separate_call(void **state)
 {
@@ -364,6 +386,7 @@ int main(void)
         cmocka_unit_test(a_mask_is_cut_like_its_sequence),
         cmocka_unit_test(each_named_input_can_be_a_text),
         cmocka_unit_test(inputs_of_floats_are_found_by_name),
+        cmocka_unit_test(a_mask_of_booleans_or_floats_cannot_mix_them),
         cmocka_unit_test(each_item_has_the_result_of_a_separate_call),
         cmocka_unit_test(wrong_requests_say_what_is_expected),
         cmocka_unit_test(lists_of_uneven_lengths_are_refused),

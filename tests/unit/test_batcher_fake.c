@@ -221,10 +221,18 @@ static void test_expired_job_is_answered_during_a_batch(void **context)
     patient->job.deadline_ns = INT64_MAX;
     late->job.deadline_ns = 1;
     later->job.deadline_ns = clock_ns() + 2000000;
+    later->job.kind = JOB_GENERATION;
+    later->job.continues = true; /* like the second part of a long prompt */
     submit_to(1, patient);
     submit_to(1, late);
     submit_to(2, later);
+    wait_done(late);
+    assert_string_equal(late->job.error.message,
+                        "the request's deadline passed when 0 of its 2 sequences had been started");
     expect(late, JOB_EXPIRED);
+    wait_done(later);
+    assert_string_equal(later->job.error.message,
+                        "the request's deadline (--request-timeout-ms) passed before its first token");
     expect(later, JOB_EXPIRED);
     assert_int_equal(calls_of(blocker), 0);
     assert_int_equal(calls_of(patient), 0);

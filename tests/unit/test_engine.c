@@ -300,9 +300,9 @@ static void wrong_items_are_refused(void **state)
     assert_bad_item(model, &item, "top_k is 9; expected 1 to 8");
     item.top_k = 0;
     item.targets = (const int32_t[]){8};
-    assert_bad_item(model, &item, "targets[0] is 8; expected -1 to 7");
+    assert_bad_item(model, &item, "position 0 has the target 8; the output has logits for ids 0 to 7");
     item.targets = (const int32_t[]){-2};
-    assert_bad_item(model, &item, "targets[0] is -2; expected -1 to 7");
+    assert_bad_item(model, &item, "position 0 has the target -2; the output has logits for ids 0 to 7");
     model_close(model);
     engine_close(engine);
 }

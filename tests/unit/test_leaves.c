@@ -786,7 +786,7 @@ static void test_wrong_leaves_are_refused_by_name(void **state)
     (void)state;
     static const struct tensor_shape shapes[] = {{"e", 40, ROWS}};
     static const struct refusal refusals[] = {
-        {bind_nothing, 32, "\"a.leaf\": ", "input \"x\" of the class is not bound to a result"},
+        {bind_nothing, 32, "\"a.leaf\": ", "input \"x\" of the class is missing in the node's \"inputs\""},
         {bind_rows, 32, "\"a.leaf\": ", "tensor \"a.leaf.to_q.weight\" [12, 12] is missing"},
         {bind_wide_rows, 32, "\"a.leaf\": input \"x\": ", "expected 12 columns, found 13"},
         {bind_ids, 32, "\"a.leaf\": input \"x\": ", "expected floats, found ids"},

@@ -132,6 +132,8 @@ static void a_graph_without_faults_is_served(void **state)
 }
 
 #define Y(op, rest) "{\"op\": \"" op "\", \"to\": \"y\", " rest "}"
+#define VIEW(to, self, size) "{\"op\": \"view\", \"to\": \"" to "\", \"self\": \"" self "\", \"size\": [" size "]}, "
+#define ADD Y("add", "\"self\": \"a\", \"other\": \"b\"")
 
 /* Nodes whose refusal must name the node. */
 static const struct refusal nodes[] = {
@@ -158,6 +160,8 @@ static const struct refusal nodes[] = {
     {Y("softmax", "\"self\": \"x\", \"dim\": 3"), "the tensor has 3 dimensions"},
     {Y("softmax", "\"self\": \"x\", \"dim\": 4294967296"), "a 32-bit integer"},
     {Y("softmax", "\"self\": \"x\", \"dim\": 0"), "a softmax over the batch dimension is not supported"},
+    {"{\"op\": \"max\", \"to\": [\"y\", \"i\"], \"self\": \"x\", \"dim\": 2}", "a second result; use argmax"},
+    {"{\"op\": \"min\", \"to\": [\"y\", \"i\"], \"self\": \"x\", \"dim\": 2}", "use argmax of the negated input"},
     {Y("mean", "\"self\": \"x\", \"dim\": [0]"), "a reduction over the batch dimension"},
     {Y("mean", "\"self\": \"x\", \"dim\": [1, 1, 1, 1, 1, 1, 1, 1, 1]"), "an integer, or a list of at most 8 integers"},
     {Y("mean", "\"self\": \"x\", \"dim\": [1, 2, -2]"), "has dimension 1 twice"},
@@ -180,6 +184,11 @@ static const struct refusal nodes[] = {
     {Y("cat", "\"tensors\": [\"x\", \"image\"], \"dim\": 1"), "tensors of 3 and 4 dimensions cannot be joined"},
     {Y("cat", "\"tensors\": [\"x\", 3], \"dim\": 1"), "expected the name of a tensor"},
     {Y("add", "\"self\": \"x\", \"other\": \"image\""), "dimension"},
+    {VIEW("a", "x", "\"batch*n\", 4") VIEW("b", "x", "\"4*batch\", \"n\"") ADD,
+     "dimension 0 has size batch * (n) in one operand and batch * (4) in the other"},
+    {VIEW("a", "x", "\"batch*n\", 4") "{\"op\": \"transpose\", \"to\": \"t\", \"self\": \"x\", \"dim0\": 0, \"dim1\": "
+                                      "1}, " VIEW("b", "t", "\"batch*n\", 4") ADD,
+     "dimension 0 joins the batch and another dimension, but in a different order in each operand"},
     {Y("add", "\"self\": 1, \"other\": 2"), "expected the name of a tensor"},
     {Y("add", "\"self\": \"x\", \"other\": \"m\""), "no input has a size \"m\""},
     {Y("permute", "\"self\": \"x\", \"dims\": [0, 1]"), "must contain each of the tensor's 3 dimensions once"},
@@ -363,7 +372,7 @@ static const struct refusal graphs[] = {
     {"{\"inputs\": [" INPUT("[\"batch\", 2, 4]") "], \"nodes\": {}, \"outputs\": {\"output\": \"x\"}}",
      "\"nodes\": expected a list"},
     {"{\"inputs\": [" INPUT("[\"batch\", 2, 4]") "], \"nodes\": [7], \"outputs\": {\"output\": \"x\"}}",
-     "nodes[0]: expected an object"},
+     "nodes[0]: expected an object whose \"op\" is a string"},
     {"{\"inputs\": [" INPUT("[\"batch\", 2, 4]") "], \"nodes\": [], \"outputs\": {}}",
      "\"outputs\": expected an object"},
     {"{\"inputs\": [" INPUT("[\"batch\", 2, 4]") "], \"nodes\": [], \"outputs\": {\"output\": \"z\"}}",
@@ -408,7 +417,14 @@ static void causal_models_need_logits_and_a_free_length(void **state)
         {IDS("\"n\"") LINEAR("table") END, ""},
         {IDS("\"n\"") LINEAR("matrix") END, "the output has logits for 4 ids, and input \"ids\" accepts 8"},
         {IDS("4") LINEAR("table") END, "input \"ids\" always has 4 ids"},
-        {IDS("\"n\"") "{\"op\": \"relu\", \"to\": \"y\", \"self\": \"rows\"}" END, "the output is not logits"},
+        {IDS("\"n\"") "{\"op\": \"relu\", \"to\": \"y\", \"self\": \"rows\"}" END,
+         "the output is not logits: expected a linear layer as the last node"},
+        {IDS("\"n\"") "{\"op\": \"mean\", \"to\": \"y\", \"self\": \"rows\", \"dim\": [1]}" END,
+         "the output is not logits: expected the shape (batch, n, vocabulary)"},
+        {IDS("\"n\"") LINEAR("table") "], \"outputs\": {\"logits\": \"y\"}}",
+         "the output is not logits: expected one output with the name \"output\""},
+        {GRAPH(INPUT("[\"batch\", \"n\", 4]"), "{\"n\": {}}"),
+         "the output is not logits: expected ids (batch, n) as the first input"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         struct error error = load_config(cases[i].text, true);

@@ -117,7 +117,7 @@ static void refused_files_name_the_reason(void **state)
         {"big_endian", "has the byte order \"big\", expected \"little\""},
         {"bomb", "tensor 'a': the tensors together have more than 4 times the bytes of the file"},
         {"compressed", "byteorder' of the zip archive is compressed; torch.save does not compress"},
-        {"cut", "is a zip archive that is cut off: its end record is missing"},
+        {"cut", "is a damaged zip archive: its end record is missing, or more bytes follow it"},
         {"script", "is a TorchScript archive; save the weights alone"},
         {"short_storage", "tensor 'weight': its storage 'data/0' has 23 bytes; expected 6 elements of F32"},
         {"two", "has several state_dicts, under \"model\" and \"ema\""},
@@ -246,11 +246,12 @@ static void a_tensor_beyond_its_storage_is_refused(void **state)
         char value;
         const char *expected;
     } cases[] = {
-        {shape, 1, 9, "its elements extend beyond its storage of 6 elements: shape [9, 3], offset 0"},
-        {shape, -1, 1, "its elements extend beyond its storage of 6 elements: shape [2, 3], offset 1"},
+        {shape, 1, 9, "its elements extend beyond its storage of 6 elements: shape [9, 3], strides [3, 1], offset 0"},
+        {shape, -1, 1, "its elements extend beyond its storage of 6 elements: shape [2, 3], strides [3, 1], offset 1"},
         {shape, -1, 7, "it begins at element 7 of its storage, which has 6 elements"},
-        {strides, 1, 4, "its elements extend beyond its storage"},
+        {strides, 1, 4, "its elements extend beyond its storage of 6 elements: shape [2, 3], strides [4, 1], offset 0"},
         {strides, 0, 'N', ""},
+        {shape, -2, 'h', "the file calls torch._utils._rebuild_tensor_v2: argument 2 is "},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         size_t size;

@@ -325,6 +325,11 @@ class Graph:
         self.made[name] = value.contiguous()
         return f"@{name}"
 
+    def line_of(self, constant):
+        """The line of forward() that makes a constant."""
+        nodes = [node for node in self.program.graph.nodes if constant == f"constant.{node.name}"]
+        return place(nodes[0].meta.get("stack_trace") if nodes else None)
+
     def known(self, node, written):
         value = self.constants[node] if node in self.constants else node.meta["val"]
         if isinstance(value, torch.Tensor):

@@ -153,7 +153,7 @@ def find_leaves(module, arguments):
             found[path] = Leaf(path, part, given)
         except (ValueError, UnreadableArgument) as reason:
             if given is not None:
-                raise
+                refuse(f'arguments: part "{path}" ({type(part).__qualname__}): {reason}')
             warnings.warn(f"{path or 'the module'} ({type(part).__qualname__}) is exported operation by operation, "
                           f"and not as one of linformerd's classes: {reason}", stacklevel=4)
     if left:
@@ -309,7 +309,7 @@ def check_masks(part, kwargs, masks):
         if mask is not None:
             own = library.gen_causal_mask(kwargs["input_size"], kwargs["dim_k"], kwargs["full_attention"])
             if own.shape != mask.shape or not torch.equal(own, mask.cpu()):
-                raise UnreadableArgument("a causal_mask is not the library's own")
+                raise UnreadableArgument("its causal_mask differs from the mask of the library")
 
 
 def read_pytorch_lm(part):

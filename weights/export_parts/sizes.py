@@ -105,8 +105,9 @@ class Search:
             example = self.resized({place: batch for place in places})
             graphs.append(Graph(trace(self.module, self.found, example, free), self.found, self.ties, batch))
         first, *others = graphs
-        if any(not equal_constants(first.made, other.made) for other in others):
-            refuse("forward() makes constants that depend on the batch's size")
+        for name in differing_constants(graphs):
+            refuse(f"forward() makes a constant that depends on the batch's size ({first.line_of(name)}); take the "
+                   "size from a shape, such as x.shape[0]")
         try:
             first.merged = merge([graph.described() for graph in graphs])
         except LookupError as error:
@@ -363,8 +364,11 @@ def merge_numbers(values):
     return text if not more else f"{text} + {more}" if more > 0 else f"{text} - {-more}"
 
 
-def equal_constants(one, other):
-    return list(one) == list(other) and all(torch.equal(one[name], other[name]) for name in one)
+def differing_constants(graphs):
+    """The names of constants that are not the same in all graphs."""
+    names = {name: None for graph in graphs for name in graph.made}
+    return [name for name in names if any(name not in graph.made for graph in graphs)
+            or any(not torch.equal(graphs[0].made[name], graph.made[name]) for graph in graphs[1:])]
 
 
 SHAPES_ALONE = {"zeros_like", "ones_like", "full_like", "arange", "full", "zeros", "ones"}

@@ -3,6 +3,7 @@
 #include "engine/plan/axes.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* ---- One operand ---- */
@@ -151,6 +152,19 @@ static void build_to(struct node *node, int variant)
 
 /* ---- Two operands ---- */
 
+/* Writes the size of a dimension. Returns `text`. */
+static const char *dimension_text(const struct module *module, const struct tensor_dimension *dimension, char *text,
+                                  size_t room)
+{
+    char size[48];
+    plan_size_text(module->builder->plan, dimension->size, size, sizeof size);
+    if (dimension->batched && dimension->size == module->one)
+        snprintf(text, room, "batch");
+    else
+        snprintf(text, room, dimension->batched ? "batch * (%s)" : "%s", size);
+    return text;
+}
+
 /* Gives both tensors their common shape. Dimensions of size 1 are repeated. */
 static bool broadcast(struct module *module, struct tensor *x, struct tensor *z)
 {
@@ -171,11 +185,16 @@ static bool broadcast(struct module *module, struct tensor *x, struct tensor *z)
             z->counts = false;
         } else if (a->batched != b->batched && (a->batched ? b : a)->size != module->one) {
             module_fail(module, "dimension %d is the batch in one operand, but not in the other", d);
+        } else if (a->size == b->size) {
+            module_fail(module,
+                        "dimension %d joins the batch and another dimension, but in a different order in each "
+                        "operand",
+                        d);
         } else {
             char first[64], second[64];
             module_fail(module, "dimension %d has size %s in one operand and %s in the other", d,
-                        plan_size_text(module->builder->plan, a->size, first, sizeof first),
-                        plan_size_text(module->builder->plan, b->size, second, sizeof second));
+                        dimension_text(module, a, first, sizeof first),
+                        dimension_text(module, b, second, sizeof second));
         }
     }
     return !module_failed(module);

@@ -289,7 +289,7 @@ static void build_node(struct module *module, const json_t *json, size_t index)
     struct node node = {.module = module, .json = json};
     const char *op = json_string_value(json_object_get(json, "op"));
     if (!op) {
-        module_fail(module, "nodes[%zu]: expected an object with \"op\"", index);
+        module_fail(module, "nodes[%zu]: expected an object whose \"op\" is a string", index);
         return;
     }
     module->op = module->shown = op;
@@ -408,6 +408,19 @@ static void give_outputs(struct module *module, const json_t *outputs)
     }
 }
 
+/* What the output of a module without logits lacks. */
+static const char *missing_for_logits(const struct plan *plan, const json_t *outputs)
+{
+    const struct model_input *input = &plan->inputs[0].input;
+    if (json_object_size(outputs) != 1 || !json_object_get(outputs, "output"))
+        return "one output with the name \"output\"";
+    if (input->kind != INPUT_IDS || input->layout != LAYOUT_SEQUENCE)
+        return "ids (batch, n) as the first input";
+    if (plan->vector || plan->n_outputs > 0)
+        return "the shape (batch, n, vocabulary)";
+    return "a linear layer as the last node";
+}
+
 /* Marks the plan as causal, if config.json says so. A graph does not show whether a module is causal. Its parts may set
  * causal and window, which have no meaning for the whole module. */
 static void set_causal(struct module *module, const struct model_config *config)
@@ -419,8 +432,8 @@ static void set_causal(struct module *module, const struct model_config *config)
         return;
     const struct model_input *input = &plan->inputs[0].input;
     if (!plan->has_logits)
-        module_fail(module, "causal is true, but the output is not logits (batch, n, vocabulary) that a linear layer "
-                            "computes for ids (batch, n)");
+        module_fail(module, "causal is true, but the output is not logits: expected %s",
+                    missing_for_logits(plan, json_object_get(config->graph, "outputs")));
     else if (input->min_length == input->max_length)
         module_fail(module, "causal is true, but input \"%.80s\" always has %lld ids, so a sequence cannot grow",
                     input->name, (long long)input->min_length);

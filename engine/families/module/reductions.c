@@ -106,7 +106,8 @@ static void build_extreme(struct node *node, int reduction)
     if (module_failed(module))
         return;
     if (json_array_size(to) > 1 && !json_is_null(json_array_get(to, 1)))
-        module_fail(module, "the indices are not supported as a second result; use argmax");
+        module_fail(module, "the indices are not supported as a second result; use argmax%s",
+                    reduction == REDUCTION_MINIMUM ? " of the negated input" : "");
     else
         node_give_one(node, 0, tensor_reduced(module, (enum plan_reduction)reduction, t, dims, count, keep, 0));
 }

@@ -26,6 +26,10 @@ int generate_choose(struct request *request, const char *named)
     const struct model_info *info = request->info;
     if (generate_fits(info))
         return 0;
+    if (info->has_logits && strcmp(info->architecture, "module") == 0)
+        return failure_set(&request->failure, FAILURE_INVALID,
+                           "model \"%s\" cannot generate: its config.json lacks \"causal\": true",
+                           request_model_name(request));
     return failure_set(&request->failure, FAILURE_INVALID, "model \"%s\" cannot generate: %s %s",
                        request_model_name(request), info->architecture,
                        !info->has_logits ? "does not return logits" : "is not causal");

@@ -211,18 +211,6 @@ static bool is_cut(const struct model_input *input, int depth)
                       (input->layout == LAYOUT_TENSOR && depth == (input->kind == INPUT_IDS ? 1 : 2)));
 }
 
-static const char *expected_value(const struct model_input *input)
-{
-    switch (input->kind) {
-    case INPUT_IDS:
-        return "an integer id";
-    case INPUT_ROWS:
-        return "a number";
-    default:
-        return "true, false, 1 or 0";
-    }
-}
-
 /* Writes the path of the current value, with the first `depth` of its indices, such as "tgt[0][5]". */
 static const char *place_text(const struct named_item *item, int depth, char text[PLACE_BYTES])
 {
@@ -233,12 +221,37 @@ static const char *place_text(const struct named_item *item, int depth, char tex
     return text;
 }
 
+/* If the input accepts floats, the first value of a mask decides whether the mask consists of floats. */
+static const char *expected_in_mask(const struct named_item *item)
+{
+    bool first = true;
+    if (!item->reading->input->accepts_floats)
+        return "true, false, 1 or 0";
+    if (item->floats)
+        return "a number like the first value of the mask";
+    for (int d = 0; d < item->reading->depth; d++)
+        first &= item->at[d] == 0;
+    return first ? "true, false or a number" : "true or false like the first value of the mask";
+}
+
+static const char *expected_value(const struct named_item *item)
+{
+    switch (item->reading->input->kind) {
+    case INPUT_IDS:
+        return "an integer id";
+    case INPUT_ROWS:
+        return "a number";
+    default:
+        return expected_in_mask(item);
+    }
+}
+
 static int refuse_value(const struct named_item *item, const json_t *value)
 {
     char place[PLACE_BYTES];
     const struct named_reading *reading = item->reading;
     return failure_set(&reading->request->failure, FAILURE_INVALID, "%s is %s, %s was expected",
-                       place_text(item, reading->depth, place), json_kind(value), expected_value(reading->input));
+                       place_text(item, reading->depth, place), json_kind(value), expected_value(item));
 }
 
 static int read_id(const struct named_item *item, const json_t *value, int32_t *id)
