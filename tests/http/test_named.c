@@ -261,15 +261,17 @@ static void a_mask_of_booleans_or_floats_cannot_mix_them(void **state)
 {
     (void)state;
     static const char *const cases[][2] = {
-        {"[0.5,true]", "inputs.attn_mask[0][1] is a boolean, a number like the first value of the mask was expected"},
-        {"[0,true]", "inputs.attn_mask[0][1] is a boolean, a number like the first value of the mask was expected"},
-        {"[true,0.5]",
+        {"[0.5,true,0,0,0,0,0,0]",
+         "inputs.attn_mask[0][1] is a boolean, a number like the first value of the mask was expected"},
+        {"[0,true,0,0,0,0,0,0]",
+         "inputs.attn_mask[0][1] is a boolean, a number like the first value of the mask was expected"},
+        {"[true,0.5,0,0,0,0,0,0]",
          "inputs.attn_mask[0][1] is a float, true or false like the first value of the mask was expected"},
-        {"[null,true]", "inputs.attn_mask[0][0] is null, true, false or a number was expected"},
+        {"[null,true,0,0,0,0,0,0]", "inputs.attn_mask[0][0] is null, true, false or a number was expected"},
     };
     for (size_t i = 0; i < LENGTH(cases); i++) {
         json_t *body = json_pack("{s:s,s:{s:o,s:o,s:o,s:[o]}}", "model", "call", "inputs", "query",
-                                 some_rows(1, 0, false), "key", some_rows(2, 1, false), "value", some_rows(2, 2, false),
+                                 some_rows(1, 0, false), "key", some_rows(8, 1, false), "value", some_rows(8, 2, false),
                                  "attn_mask", json_loads(cases[i][0], 0, NULL));
         char *text = json_dumps(body, 0);
         expect_failure(the_daemon, "/embed_all", text, 422, "Validation", cases[i][1]);
