@@ -71,16 +71,17 @@ static bool output_is_finite(const struct model *model, const struct engine_item
     const struct model_info *info = model_info(model);
     if (info->n_tensors > 0)
         return tensor_is_finite(model, item, flaw);
+    if (item->top_k == 0 && info->inputs[0].layout == LAYOUT_IMAGE) {
+        /* The output of an image has the shape (channels, pixels), so a row is a channel. */
+        bool is_right = is_finite("the output", item->output, info->output_columns, item->n_rows, flaw);
+        flaw->is_channel = !is_right;
+        return is_right;
+    }
     bool finite = item->top_k > 0
                       ? is_finite("the output's best values", item->top_values, item->n_rows, item->top_k, flaw)
-                  /* The output of an image has the shape (channels, pixels), so a row is a channel. */
-                  : info->inputs[0].layout == LAYOUT_IMAGE
-                      ? is_finite("the output", item->output, info->output_columns, item->n_rows, flaw)
                       : is_finite("the output", item->output, item->n_rows, info->output_columns, flaw);
     if (!finite && item->rows)
         flaw->row = item->rows[flaw->row];
-    if (!finite)
-        flaw->is_channel = info->inputs[0].layout == LAYOUT_IMAGE;
     return finite;
 }
 

@@ -28,6 +28,8 @@ static int output_index(struct request *request, const struct v2_outputs *output
     for (int i = 0; i < info->n_outputs; i++) {
         if (strcmp(info->outputs[i], name) == 0)
             return i;
+    }
+    for (int i = 0; i < info->n_outputs; i++) {
         snprintf(quoted, sizeof quoted, "\"%.70s\"", info->outputs[i]);
         text_list_add(names, sizeof names, quoted);
     }
