@@ -733,6 +733,40 @@ static void decisions_report_the_flops_they_save(void **state)
     assert_true(taken > 0);
 }
 
+/* A plan that a test builds from slices of random weights. */
+struct small_plan {
+    struct plan_builder builder;
+    struct weights *weights;
+    void *file;
+};
+
+static struct maker begin_small(struct small_plan *small)
+{
+    static const struct tensor_shape pool = {"pool", 64, 1024};
+    struct error error = {""};
+    random_seed(seed);
+    small->weights = tensors_random(&pool, 1, &small->file);
+    must(plan_begin(&small->builder, small->weights, &error), &error);
+    struct maker maker = {.builder = &small->builder, .length = MAX_LENGTH};
+    maker.pool = plan_matrix(&small->builder, 64, 1024, "pool");
+    return maker;
+}
+
+static struct plan *finish_small(struct small_plan *small)
+{
+    struct plan *plan;
+    struct error error = {""};
+    must(plan_finish(&small->builder, MAX_ROWS, MAX_ITEMS, &plan), &error);
+    return plan;
+}
+
+static void end_small(struct small_plan *small, struct plan *plan)
+{
+    plan_free(plan);
+    weights_close(small->weights);
+    free(small->file);
+}
+
 /* All items have the same number of rows. Two chains of products have the same E:
  *
  *     K = Eᵀ((x Aᵀ + a) Wᵀ + w)
@@ -744,35 +778,26 @@ static void decisions_report_the_flops_they_save(void **state)
 static void a_rewritten_projection_is_not_rewritten_again(void **state)
 {
     (void)state;
-    static const struct tensor_shape pool = {"pool", 64, 1024};
-    void *file;
-    struct error error = {""};
-    struct plan_builder builder;
-    struct plan *plan;
-    random_seed(seed);
-    struct weights *weights = tensors_random(&pool, 1, &file);
-    must(plan_begin(&builder, weights, &error), &error);
-    struct maker maker = {.builder = &builder, .length = MAX_LENGTH};
-    maker.pool = plan_matrix(&builder, 64, 1024, "pool");
-    int x = plan_input_rows(&builder, "x", COLUMNS, MAX_LENGTH, PLAN_NONE);
-    x = plan_pad(&builder, x, MAX_LENGTH);
+    struct small_plan small;
+    struct maker maker = begin_small(&small);
+    struct plan_builder *builder = maker.builder;
+    int x = plan_input_rows(builder, "x", COLUMNS, MAX_LENGTH, PLAN_NONE);
+    x = plan_pad(builder, x, MAX_LENGTH);
     struct plan_projection e = {.weight = weight(&maker, MAX_LENGTH, 4), .bias = PLAN_NONE, .groups = 1};
-    int between = plan_linear(&builder, x, weight(&maker, COLUMNS, COLUMNS), weight(&maker, 1, COLUMNS));
-    int keys = plan_linear(&builder, between, weight(&maker, COLUMNS, COLUMNS), weight(&maker, 1, COLUMNS));
-    keys = plan_project_sequence(&builder, keys, e);
-    int values = plan_linear(&builder, x, weight(&maker, COLUMNS, COLUMNS), weight(&maker, 1, COLUMNS));
-    values = plan_project_sequence(&builder, values, e);
-    int y = plan_attend(&builder, x, keys, values, (struct plan_attention){.heads = 1, .kv_heads = 1, .scale = 0.5f});
-    plan_give(&builder, y, PLAN_NONE, PLAN_NONE, false);
-    must(plan_finish(&builder, MAX_ROWS, MAX_ITEMS, &plan), &error);
+    int between = plan_linear(builder, x, weight(&maker, COLUMNS, COLUMNS), weight(&maker, 1, COLUMNS));
+    int keys = plan_linear(builder, between, weight(&maker, COLUMNS, COLUMNS), weight(&maker, 1, COLUMNS));
+    keys = plan_project_sequence(builder, keys, e);
+    int values = plan_linear(builder, x, weight(&maker, COLUMNS, COLUMNS), weight(&maker, 1, COLUMNS));
+    values = plan_project_sequence(builder, values, e);
+    int y = plan_attend(builder, x, keys, values, (struct plan_attention){.heads = 1, .kv_heads = 1, .scale = 0.5f});
+    plan_give(builder, y, PLAN_NONE, PLAN_NONE, false);
+    struct plan *plan = finish_small(&small);
     int rewritten = 0;
     for (int d = 0; d < plan->n_decisions; d++)
         rewritten += strncmp(plan->decisions[d].what, "re-associate", strlen("re-associate")) == 0 &&
                      plan->decisions[d].least_rows == 1;
     assert_int_equal(rewritten, 2);
-    plan_free(plan);
-    weights_close(weights);
-    free(file);
+    end_small(&small, plan);
 }
 
 /* Two pairs of linear steps, one with a gate between its steps, become two steps. The second step of the one pair
@@ -780,31 +805,22 @@ static void a_rewritten_projection_is_not_rewritten_again(void **state)
 static void neighbouring_pairs_of_linear_steps_are_both_joined(void **state)
 {
     (void)state;
-    static const struct tensor_shape pool = {"pool", 64, 1024};
-    void *file;
-    struct error error = {""};
-    struct plan_builder builder;
-    struct plan *plan;
-    random_seed(seed);
-    struct weights *weights = tensors_random(&pool, 1, &file);
-    must(plan_begin(&builder, weights, &error), &error);
-    struct maker maker = {.builder = &builder, .length = MAX_LENGTH};
-    maker.pool = plan_matrix(&builder, 64, 1024, "pool");
-    int x = plan_input_rows(&builder, "x", COLUMNS, MAX_LENGTH, PLAN_NONE);
-    int plain = plan_linear(&builder, x, weight(&maker, 8, COLUMNS), PLAN_NONE);
-    int gated = plan_linear(&builder, x, weight(&maker, 2 * 8, COLUMNS), PLAN_NONE);
-    gated = plan_gate(&builder, gated, (struct plan_activation){.kind = ACTIVATION_GELU});
-    gated = plan_linear(&builder, gated, weight(&maker, COLUMNS, 8), PLAN_NONE);
-    plain = plan_linear(&builder, plain, weight(&maker, COLUMNS, 8), PLAN_NONE);
-    plan_give(&builder, plan_add(&builder, gated, plain, 1.0f), PLAN_NONE, PLAN_NONE, false);
-    must(plan_finish(&builder, MAX_ROWS, MAX_ITEMS, &plan), &error);
+    struct small_plan small;
+    struct maker maker = begin_small(&small);
+    struct plan_builder *builder = maker.builder;
+    int x = plan_input_rows(builder, "x", COLUMNS, MAX_LENGTH, PLAN_NONE);
+    int plain = plan_linear(builder, x, weight(&maker, 8, COLUMNS), PLAN_NONE);
+    int gated = plan_linear(builder, x, weight(&maker, 2 * 8, COLUMNS), PLAN_NONE);
+    gated = plan_gate(builder, gated, (struct plan_activation){.kind = ACTIVATION_GELU});
+    gated = plan_linear(builder, gated, weight(&maker, COLUMNS, 8), PLAN_NONE);
+    plain = plan_linear(builder, plain, weight(&maker, COLUMNS, 8), PLAN_NONE);
+    plan_give(builder, plan_add(builder, gated, plain, 1.0f), PLAN_NONE, PLAN_NONE, false);
+    struct plan *plan = finish_small(&small);
     int joined = 0;
     for (int i = 0; i < plan->n_steps; i++)
         joined += plan->steps[i].operation == OP_FEED_FORWARD;
     assert_int_equal(joined, 2);
-    plan_free(plan);
-    weights_close(weights);
-    free(file);
+    end_small(&small, plan);
 }
 
 int main(void)
